@@ -317,3 +317,15 @@ void gemm_tile(enum cpu cpu, const struct gemm_tile *g, void *work)
 	assert(!"no tiles here");
 }
 #endif
+
+bool gemm_tile_part(struct gemm_tile *g, int part, int parts)
+{
+	size_t lo, hi;
+
+	par_slice(g->n, 32, part, parts, &lo, &hi);
+	g->n = hi - lo;
+	g->b += g->trans_b ? lo * g->ldb : lo;
+	g->c += lo;
+	g->bias = g->bias ? g->bias + lo : NULL;
+	return lo < hi;
+}

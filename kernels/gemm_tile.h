@@ -29,5 +29,7 @@ bool gemm_tile_has(enum cpu cpu);       /* false in double and where the CPU has
 /* Bytes of scratch for products with n columns or rows and sums of k terms at most; 64-byte aligned. */
 size_t gemm_tile_work(size_t m, size_t n, size_t k);
 void gemm_tile(enum cpu cpu, const struct gemm_tile *g, void *work);
+/* g becomes its columns that are this part's; false: none are. */
+bool gemm_tile_part(struct gemm_tile *g, int part, int parts);
 
 #endif

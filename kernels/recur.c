@@ -71,15 +71,9 @@ static void tiles_part(void *arg, int part, int parts)
 {
 	const struct job *j = arg;
 	struct gemm_tile g = j->g;
-	size_t lo, hi;
 
-	par_slice(g.n, 32, part, parts, &lo, &hi);
-	if (lo == hi)
-		return;
-	g.n = hi - lo;
-	g.b += g.trans_b ? lo * g.ldb : lo;
-	g.c += lo;
-	gemm_tile(j->cpu, &g, j->work + (size_t)part * j->bytes);
+	if (gemm_tile_part(&g, part, parts))
+		gemm_tile(j->cpu, &g, j->work + (size_t)part * j->bytes);
 }
 
 /* C (+)= A op(W_hh) over the batch. */

@@ -54,8 +54,8 @@ struct api {
 	 * text} */
 	api_fn *model_show;
 	/* {model?, with?, spec?, batch?, passes?} -> {batch, passes, threads, forward_us, backward_us, layers_us,
-	 * saved_bytes, layers: [{name, type, forward_us, backward_us, parameter_bytes, output_bytes, saved_bytes, macs,
-	 * in?}], runs_training: n, text}: measured here */
+	 * saved_bytes, layers: [those of model_show with forward_us, backward_us, in?], runs_training: n, text}: measured
+	 * here */
 	api_fn *model_profile;
 	/* {model?, with?, spec?, batch?, optimizer?} -> {parameter_bytes, statistics_bytes, optimizer_bytes, kept_bytes,
 	 * rest_bytes, loaded_bytes, training_bytes, use_bytes, ..., text}; {parameters} -> the same for a bare number */

@@ -102,8 +102,17 @@ void runs_plan(struct runs *rs, const json_t *params, struct reply *reply)
 	}
 	struct run *r = runs_find(rs, params, reply);
 	struct err e;
+	const char *key;
+	json_t *v;
 	if (!r)
 		return;
+	json_object_foreach((json_t *)params, key, v)
+		if (strcmp(key, "run") && strcmp(key, "draw")) {
+			err_set(&e, ERR_INVALID, "--%s is of a spec or a model that does not run: run %s is here, and has its plan",
+				key, r->name);
+			reply_fail(reply, &e);
+			return;
+		}
 	json_t *plan = r->trainer ? trainer_plan_json(r->trainer, json_is_true(json_object_get(params, "draw")), &e) : NULL;
 	if (!r->trainer)
 		err_set(&e, ERR_STATE, "run %s is %s: it has no plan now", r->name, run_state_name(r));

@@ -48,6 +48,18 @@ static void fail(struct profiling *p, const struct err *e)
 	profiling_free(p);
 }
 
+/* The daemon ends, or is to: whoever comes back from a lane goes. */
+static bool is_over(struct profiling *p)
+{
+	if (!p->rs)
+		profiling_free(p);
+	else if (p->woken)
+		fail(p, &stopping);
+	else
+		return false;
+	return true;
+}
+
 static void pass_run(struct job *j)
 {
 	struct profiling *p = container_of(j, struct profiling, job);
@@ -76,15 +88,9 @@ static int too_long(const struct profiling *p, struct err *e)
 static void pass_done(struct job *j)
 {
 	struct profiling *p = container_of(j, struct profiling, job);
-	if (!p->rs) {
-		profiling_free(p);
-		return;
-	}
-	if (p->woken) {
-		fail(p, &stopping);
-		return;
-	}
 	struct err e;
+	if (is_over(p))
+		return;
 	if (p->first && too_long(p, &e) < 0) {
 		fail(p, &e);
 		return;
@@ -134,14 +140,8 @@ static void load_done(struct job *j)
 {
 	struct profiling *p = container_of(j, struct profiling, job);
 	struct err e;
-	if (!p->rs) {
-		profiling_free(p);
+	if (is_over(p))
 		return;
-	}
-	if (p->woken) {
-		fail(p, &stopping);
-		return;
-	}
 	const struct compute *c = &p->compute;
 	const json_t *passes = json_object_get(p->params, "passes");
 	const struct par *par = c->par(c->arg, 0, &e);

@@ -6,6 +6,7 @@
 #include "common/buf.h"
 #include "common/mem.h"
 #include "train/layer_times.h"
+#include "train/zoo.h"
 
 enum { FWD, BWD, WAYS };
 
@@ -152,18 +153,13 @@ static double whole_us(const struct layer_times *t, int way)
 
 static json_t *layer_json(const struct layer_times *t, int i, double fwd, double bwd)
 {
-	const struct model *m = t->m;
-	struct model_need need;
-	json_t *o;
-	int in = model_runs_in(m, 0, m->nops, i);
+	json_t *o = zoo_layer_json(t->m, i, t->batch);
+	int in = model_runs_in(t->m, 0, t->m->nops, i);
 
-	model_need(m, i, i + 1, t->batch, 1, &need);
-	o = json_pack("{s:s,s:s,s:f,s:f,s:I,s:I,s:I,s:I}", "name", m->op[i].name, "type", m->op[i].ops->name, "forward_us",
-		fwd, "backward_us", bwd, "parameter_bytes", (json_int_t)(model_param_count(m, i, i + 1) * sizeof(real)),
-		"output_bytes", (json_int_t)(t->batch * shape_count(&m->op[i].out) * sizeof(real)), "saved_bytes",
-		(json_int_t)need.saved, "macs", (json_int_t)model_macs(m, i, i + 1));
+	json_object_set_new(o, "forward_us", json_real(fwd));
+	json_object_set_new(o, "backward_us", json_real(bwd));
 	if (in != i)
-		json_object_set_new(o, "in", json_string(m->op[in].name));
+		json_object_set_new(o, "in", json_string(t->m->op[in].name));
 	return o;
 }
 
@@ -175,8 +171,8 @@ static void line(struct buf *b, const json_t *o, int wide, double sum)
 
 	buf_printf(b, "%-*s  %-17s  %12" JSON_INTEGER_FORMAT "  %12" JSON_INTEGER_FORMAT "  %12" JSON_INTEGER_FORMAT
 		"  %10.3f  %11.3f  %6.1f %%%s%s\n", wide, json_string_value(json_object_get(o, "name")),
-		json_string_value(json_object_get(o, "type")), json_integer_value(json_object_get(o, "parameter_bytes")),
-		json_integer_value(json_object_get(o, "output_bytes")), json_integer_value(json_object_get(o, "saved_bytes")),
+		json_string_value(json_object_get(o, "type")), json_integer_value(json_object_get(o, "weight_bytes")),
+		json_integer_value(json_object_get(o, "bytes")), json_integer_value(json_object_get(o, "saved_bytes")),
 		fwd / 1e3, bwd / 1e3, sum > 0 ? (fwd + bwd) * 100 / sum : 0, in ? "  forward in " : "", in ? in : "");
 }
 
@@ -195,12 +191,12 @@ json_t *layer_times_json(const struct layer_times *t)
 		wide = (int)strlen(t->m->op[k].name) > wide ? (int)strlen(t->m->op[k].name) : wide;
 		json_array_append_new(layers, layer_json(t, k, f, r));
 	}
-	buf_printf(&b, "%-*s  %-17s  %12s  %12s  %12s  %10s  %11s  %8s\n", wide, "layer", "type", "weights", "output",
-		"kept", "forward ms", "backward ms", "share");
+	buf_printf(&b, "%-*s  %-17s  %12s  %12s  %12s  %10s  %11s  %8s\n", wide, "layer", "type", "weight bytes",
+		"output bytes", "kept alone", "forward ms", "backward ms", "share");
 	json_array_foreach(layers, i, o)
 		line(&b, o, wide, sum);
 	buf_printf(&b, "\nbatch %zu on %d thread%s, medians of %d: forward %.3f ms, backward %.3f ms; layers alone "
-		"%.3f ms\nweights and output in bytes, and what is kept for backward beside the input; kept in all: %zu\n",
+		"%.3f ms\nkept for backward by each layer beside its input, and by all %zu bytes\n",
 		t->batch, t->par->n, t->par->n == 1 ? "" : "s", t->done, fwd / 1e3, bwd / 1e3, sum / 1e3, t->need.saved);
 	out = json_pack("{s:I,s:i,s:i,s:f,s:f,s:f,s:I,s:o,s:s}", "batch", (json_int_t)t->batch, "passes", t->done,
 		"threads", t->par->n, "forward_us", fwd, "backward_us", bwd, "layers_us", sum, "saved_bytes",

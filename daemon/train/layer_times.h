@@ -19,8 +19,8 @@ bool layer_times_pass(struct layer_times *t);
 uint64_t layer_times_last_us(const struct layer_times *t);      /* what the last pass took */
 const real *layer_times_output(const struct layer_times *t, size_t *ret_n);     /* and what it has put out */
 /* Medians of the passes: {batch, passes, threads, forward_us, backward_us: of whole passes, layers_us: the sum over
- * layers, saved_bytes: kept for backward in all, layers: [{name, type, forward_us, backward_us, parameter_bytes,
- * output_bytes, saved_bytes: kept beside its input, macs, in?: whose forward pass it runs in}], text}. */
+ * layers, saved_bytes: kept for backward in all, layers: [those of model show (zoo.h), with forward_us, backward_us,
+ * in?: whose forward pass it runs in], text}. */
 json_t *layer_times_json(const struct layer_times *t);
 
 #endif

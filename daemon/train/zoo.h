@@ -34,6 +34,9 @@ int zoo_resolve(json_t *shared, struct err *e);
 /* What `model show`, `model profile` and `flops` are asked about: {model, with?} or {spec}, and batch? (1). host may be
  * NULL when nobody waits in sleep layers. NULL and e. */
 struct model *zoo_asked(const json_t *params, const struct layer_host *host, size_t *ret_batch, struct err *e);
+/* A layer of `model show`, at this batch: {name, type, inputs, shape, parameters, weight_bytes, shares?, macs, bytes:
+ * of its output, saved_bytes: kept for backward beside its input}. New reference. */
+json_t *zoo_layer_json(const struct model *m, int i, size_t batch);
 /* hivectl flops: {model?, with?, spec?, batch?} -> {name, macs, flops, backward_macs, backward_flops, step_flops,
  * layers, text} */
 void zoo_flops(void *arg, const json_t *params, struct reply *r);

@@ -26,7 +26,7 @@ static const char *tensor_name(const struct model *m, int t)
 	return t == 0 ? "input" : m->op[t - 1].name;
 }
 
-static json_t *layer_json(const struct model *m, int i, size_t batch)
+json_t *zoo_layer_json(const struct model *m, int i, size_t batch)
 {
 	const struct layer *l = &m->op[i];
 	struct model_need need;
@@ -97,7 +97,7 @@ static json_t *describe(const char *name, const struct model *m, size_t batch)
 
 	model_need(m, 0, m->nops, batch, 1, &need);
 	for (int i = 0; i < m->nops; i++)
-		(void)json_array_append_new(layers, layer_json(m, i, batch));
+		(void)json_array_append_new(layers, zoo_layer_json(m, i, batch));
 	text = text_of(m, batch, &need);
 	out = json_pack("{s:s,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:s}", "name", name, "input", shape_json(&m->in),
 		"output", shape_json(&m->out), "layers", layers, "parameters", (json_int_t)m->nparam, "buffers",

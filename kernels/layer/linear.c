@@ -67,15 +67,9 @@ static void tiles_part(void *arg, int part, int parts)
 {
 	const struct job *j = arg;
 	struct gemm_tile g = j->g;
-	size_t lo, hi;
 
-	par_slice(g.n, 32, part, parts, &lo, &hi);
-	if (lo == hi)
+	if (!gemm_tile_part(&g, part, parts))
 		return;
-	g.n = hi - lo;
-	g.b += g.trans_b ? lo * g.ldb : lo;
-	g.c += lo;
-	g.bias = g.bias ? g.bias + lo : NULL;
 	if (j->dot)
 		gemm_bf16(j->dot, &g, (unsigned char *)j->c->work + (size_t)part * j->bytes);
 	else

@@ -37,6 +37,7 @@ END
 	fail "predicted and measured: $(json a times run show steady)"
 say "predicted and measured: $(json a times run show steady)"
 expect "from measured times" hive a run plan steady
+refuse 1 '--members is of a spec or a model that does not run' hive a run plan steady --members 4
 [ "$(json a predicted.1.stuck run plan steady)" = false ] || fail "the step is predicted to be stuck"
 # Who asks for the gradient of the data? Nobody: the wait backward of a first layer without parameters does not happen.
 python3 -c 'import sys; f, b, s = map(float, sys.argv[1:]); sys.exit(not (f >= 10000 and b < 10000 and s > 0.5))' \
@@ -71,7 +72,7 @@ import json, sys
 d = json.load(open(sys.argv[1]))
 assert d["runs_training"] == 1 and d["passes"] == 30 and len(d["layers"]) == 12, d
 assert 0 < d["layers_us"] <= 1.25 * (d["forward_us"] + d["backward_us"]), d
-assert sum(l["parameter_bytes"] for l in d["layers"]) == 4 * 61706, d' "$work/lenet.json" || fail "LeNet-5: $(cat "$work/lenet.json")"
+assert sum(l["weight_bytes"] for l in d["layers"]) == 4 * 61706, d' "$work/lenet.json" || fail "LeNet-5: $(cat "$work/lenet.json")"
 further() { [ "$(epoch a wait)" -gt "$((now + 1))" ]; }
 wait_for 20 further
 hive a run stop wait --yes >/dev/null || fail "the run cannot be stopped"

@@ -126,12 +126,14 @@ static inline struct model_pass model_pass(const struct par *par, const struct m
 	model_need(m, 0, m->nops, batch, par->n, &need);
 	c.saved = bytes(need.saved);
 	c.work = bytes(need.work_fwd);
+	c.buffer = buffers(m);
 	model_forward(par, m, 0, m->nops, &c, x, p.y);
 	free(c.work);
 	c.work = bytes(need.work_bwd);
 	model_backward(par, m, 0, m->nops, &c, x, dy, p.dx, p.grad);
 	free(c.work);
 	free(c.saved);
+	free(c.buffer);
 	return p;
 }
 

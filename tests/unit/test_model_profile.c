@@ -57,8 +57,8 @@ static void sleep_layers_are_measured(void **state)
 
 		assert_true(of(l, "forward_us") == ms[i][0] * 1000);
 		assert_true(of(l, "backward_us") == ms[i][1] * 1000);
-		assert_true(of(l, "output_bytes") == 3 * ms[i][2]);
-		assert_true(of(l, "parameter_bytes") == ms[i][3]);
+		assert_true(of(l, "bytes") == 3 * ms[i][2]);
+		assert_true(of(l, "weight_bytes") == ms[i][3]);
 		fwd += ms[i][0] * 1000;
 		bwd += ms[i][1] * 1000;
 	}
@@ -95,7 +95,7 @@ static void models_are_measured(void **state)
 
 		model_need(m, 0, m->nops, 2, 1, &need);
 		json_array_foreach(json_object_get(out, "layers"), i, l) {
-			weights += (uint64_t)json_integer_value(json_object_get(l, "parameter_bytes"));
+			weights += (uint64_t)json_integer_value(json_object_get(l, "weight_bytes"));
 			saved += (uint64_t)json_integer_value(json_object_get(l, "saved_bytes"));
 		}
 		assert_int_equal(weights, m->nparam * sizeof(real));
@@ -163,8 +163,8 @@ static void bytes_are_lenet_s(void **state)
 
 	assert_int_equal(json_array_size(json_object_get(out, "layers")), sizeof(values) / sizeof(*values));
 	json_array_foreach(json_object_get(out, "layers"), i, l) {
-		assert_true(of(l, "output_bytes") == 2.0 * values[i] * sizeof(real));
-		assert_true(of(l, "parameter_bytes") == 1.0 * weights[i] * sizeof(real));
+		assert_true(of(l, "bytes") == 2.0 * values[i] * sizeof(real));
+		assert_true(of(l, "weight_bytes") == 1.0 * weights[i] * sizeof(real));
 	}
 	json_decref(out);
 	layer_times_free(t);

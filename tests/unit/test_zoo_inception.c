@@ -4,8 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "t.h"
-#include "common/mem.h"
+#include "kernels_util.h"
 #include "golden.h"
 #include "inception_golden.h"
 #include "kernels/gemm.h"
@@ -33,18 +32,11 @@ static void a_step_is_pytorch_s(void **state)
 	struct blas *blas = blas_open(NULL);
 	struct par par = par_serial(CPU_PLAIN, blas);
 	size_t pixels = (size_t)INCEPTION_BATCH * 3 * INCEPTION_SIDE * INCEPTION_SIDE, outs = COUNT(inception_y);
-	real *param = big_alloc(m->nparam * sizeof(real)), *grad = big_alloc(m->nparam * sizeof(real));
-	real *x = xcalloc(pixels, sizeof(real)), *y = xcalloc(outs, sizeof(real)), *dy = xcalloc(outs, sizeof(real));
-	struct model_call c = { .batch = INCEPTION_BATCH, .param = param, .train = true,
-		.buffer = xcalloc(m->nbuffer + 1, sizeof(real)) };
-	struct model_need need;
+	real *param = reals(m->nparam), *x = reals(pixels), *dy = reals(outs);
 	double most = 0;
 
 	(void)cpu_pick(NULL, &par.cpu, NULL);
 	golden_tiles(m, 0);
-	model_need(m, 0, m->nops, INCEPTION_BATCH, 1, &need);
-	c.saved = big_alloc(need.saved + 1);
-	c.work = big_alloc(need.work_fwd + need.work_bwd + 1);
 	assert_int_equal(m->nparams, COUNT(inception));
 	for (int k = 0; k < m->nparams; k++)
 		fill(&m->param[k], k, !strcmp(m->param[k].name, "fc.bias"), param + m->param[k].offset);
@@ -54,23 +46,18 @@ static void a_step_is_pytorch_s(void **state)
 		dy[i] = (real)(float)sin(0.37 * (double)i + 0.9);
 		most = fmax(most, fabs(inception_y[i]));
 	}
-	memset(grad, 0, m->nparam * sizeof(real));
-	model_forward(&par, m, 0, m->nops, &c, x, y);
+	struct model_pass got = model_pass(&par, m, INCEPTION_BATCH, x, dy, param, true);
+
 	for (size_t i = 0; i < outs; i++)
-		if (!(fabs((double)y[i] - inception_y[i]) <= TOLERANCE * most))
-			fail_msg("output %zu is %.12g, PyTorch's %.12g", i, (double)y[i], inception_y[i]);
-	model_backward(&par, m, 0, m->nops, &c, x, dy, NULL, grad);
+		if (!(fabs((double)got.y[i] - inception_y[i]) <= TOLERANCE * most))
+			fail_msg("output %zu is %.12g, PyTorch's %.12g", i, (double)got.y[i], inception_y[i]);
 	for (int k = 0; k < m->nparams; k++)
-		(void)golden_close(&m->param[k], grad, "inception_v3", inception[k].name, inception[k].norm, inception[k].along,
-			TOLERANCE);
-	big_free(c.saved, need.saved + 1);
-	big_free(c.work, need.work_fwd + need.work_bwd + 1);
-	big_free(param, m->nparam * sizeof(real));
-	big_free(grad, m->nparam * sizeof(real));
+		(void)golden_close(&m->param[k], got.grad, "inception_v3", inception[k].name, inception[k].norm,
+			inception[k].along, TOLERANCE);
+	model_pass_free(&got);
+	free(param);
 	free(x);
-	free(y);
 	free(dy);
-	free(c.buffer);
 	blas_close(blas);
 	model_free(m);
 }
